@@ -1,0 +1,7 @@
+#include "tests/server/rpc/rpc_fixture.h"
+
+namespace scanserve {
+
+void CallHandle::Cancel() { request_->on_cancel(); }
+
+}  // namespace scanserve
