@@ -1,0 +1,27 @@
+#include "client/cpp/codec.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+namespace scanserve {
+
+absl::Span<const char> BytesOf(const InputTensor& input) {
+  return {input.view.As<const char>(), static_cast<size_t>(input.view.meta.ByteSize())};
+}
+
+absl::StatusOr<NamedTensor> MakeOutput(std::string name, TensorMeta meta, const Payload& payload) {
+  if (payload.size != static_cast<size_t>(meta.ByteSize())) {
+    return absl::InternalError(absl::StrCat("output '", name, "' came with ", payload.size,
+                                            " bytes, expected ", meta.ByteSize()));
+  }
+  NamedTensor output{std::move(name), Tensor(std::move(meta))};
+  payload.CopyTo(output.tensor.data());
+  return output;
+}
+
+absl::Status UnreadableReply(const absl::Status& status) {
+  return absl::InternalError(absl::StrCat("client: the reply cannot be read: ", status.message()));
+}
+
+}  // namespace scanserve
