@@ -16,10 +16,13 @@
     if (!scanserve_status.ok()) return scanserve_status;  \
   } while (false)
 
+// `target` may be a declaration, so it cannot stand in parentheses.
+// NOLINTBEGIN(bugprone-macro-parentheses)
 #define SCANSERVE_ASSIGN_OR_RETURN_INNER(result, target, expression) \
   auto result = (expression);                                        \
   if (!result.ok()) return std::move(result).status();               \
   target = std::move(result).value()
+// NOLINTEND(bugprone-macro-parentheses)
 
 // Evaluates `expression` (a StatusOr) once; returns its status or assigns its value to `target`,
 // which may declare a variable.

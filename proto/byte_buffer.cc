@@ -6,7 +6,8 @@
 
 namespace scanserve {
 
-grpc::ByteBuffer ToByteBuffer(std::vector<MessagePiece> pieces, std::shared_ptr<const void> owner) {
+grpc::ByteBuffer ToByteBuffer(absl::Span<const MessagePiece> pieces,
+                              const std::shared_ptr<const void>& owner) {
   using Owner = std::shared_ptr<const void>;
   std::vector<grpc::Slice> slices;
   slices.reserve(2 * pieces.size());

@@ -15,7 +15,8 @@ namespace scanserve {
 
 // A message to send. gRPC refers to the external bytes of `pieces` until it has sent them, and
 // keeps `owner` alive until then (it may be released by any thread).
-grpc::ByteBuffer ToByteBuffer(std::vector<MessagePiece> pieces, std::shared_ptr<const void> owner);
+grpc::ByteBuffer ToByteBuffer(absl::Span<const MessagePiece> pieces,
+                              const std::shared_ptr<const void>& owner);
 
 // A received message: keeps its slices alive and shows them as spans.
 class ReceivedBytes {

@@ -2,6 +2,9 @@
 # the source tree.
 # shellcheck shell=bash
 
+# A clone elsewhere compiles to the same objects: let ccache see it.
+export CCACHE_BASEDIR="${PWD}" CCACHE_NOHASHDIR=1
+
 # build PRESET [TARGET...]: everything when no target is named.
 build() {
   local preset="$1"

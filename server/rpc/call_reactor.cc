@@ -57,9 +57,9 @@ class CallReactor final : public grpc::ServerUnaryReactor {
 
   absl::Status Reply(CallResult result) {
     const auto owner = std::make_shared<const CallResult>(std::move(result));
-    SCANSERVE_ASSIGN_OR_RETURN(std::vector<MessagePiece> pieces, encode_(*owner));
+    SCANSERVE_ASSIGN_OR_RETURN(const std::vector<MessagePiece> pieces, encode_(*owner));
     core_.CountResponse(*model_, TotalSize(pieces));
-    *response_ = ToByteBuffer(std::move(pieces), owner);
+    *response_ = ToByteBuffer(pieces, owner);
     return absl::OkStatus();
   }
 

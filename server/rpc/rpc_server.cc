@@ -107,7 +107,7 @@ class RpcServerImpl final : public RpcServer {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<RpcServer>> RpcServer::Start(Core& core, RpcOptions options) {
+absl::StatusOr<std::unique_ptr<RpcServer>> RpcServer::Start(Core& core, const RpcOptions& options) {
   auto server = std::make_unique<RpcServerImpl>(core, options);
   if (absl::Status status = server->Listen(options); !status.ok()) return status;
   server->SetServing(core.IsReady());

@@ -22,7 +22,7 @@ class RpcServer {
  public:
   // Listens and serves until Shutdown. `core` must outlive the server. Health starts as
   // Core::IsReady says. UNAVAILABLE: cannot listen on the address.
-  static absl::StatusOr<std::unique_ptr<RpcServer>> Start(Core& core, RpcOptions options);
+  static absl::StatusOr<std::unique_ptr<RpcServer>> Start(Core& core, const RpcOptions& options);
   // Shuts down without grace.
   virtual ~RpcServer() = default;
 

@@ -4,15 +4,15 @@
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <future>
 #include <thread>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "client/cpp/client.h"
 #include "kernels/io/golden.h"
 #include "kernels/runtime/cpu_device.h"
-#include "proto/scanserve/v1/kernel_service.grpc.pb.h"
+#include "scanserve/v1/kernel_service.grpc.pb.h"
 #include "server/rpc/rpc_server.h"
 #include "server/server_core.h"
 #include "tests/server/server_fixture.h"
@@ -63,7 +63,11 @@ class Stack {
   RpcServer& rpc() { return *rpc_; }
   PuppetScript& script() { return script_; }
   const std::string& address() const { return address_; }
-  size_t pool_used() { return device_.pool().GetStats().used_bytes; }
+  // Outputs go back to the pool once the socket has taken them, a moment after the reply is here.
+  // What never comes back makes the test time out.
+  void WaitForEmptyPool() {
+    while (device_.pool().GetStats().used_bytes > 0) std::this_thread::yield();
+  }
   double Metric(const std::string& series) {
     return SeriesValue(core_->metrics().Serialize(), series).value_or(-1);
   }
@@ -107,7 +111,7 @@ class ServingTest : public ::testing::TestWithParam<Protocol> {
 
 INSTANTIATE_TEST_SUITE_P(BothProtocols, ServingTest,
                          ::testing::Values(Protocol::kKernel, Protocol::kOip),
-                         [](const auto& info) { return std::string(NameOf(info.param)); });
+                         [](const auto& test) { return std::string(NameOf(test.param)); });
 
 TEST_P(ServingTest, AnAnswerCarriesEveryOutputAndLeavesNothingBehind) {
   Stack stack({.protocol = GetParam()});
@@ -118,7 +122,7 @@ TEST_P(ServingTest, AnAnswerCarriesEveryOutputAndLeavesNothingBehind) {
     EXPECT_EQ(reply->report.implementation, "fused");
     EXPECT_EQ(stack.Metric(absl::StrCat("scanserve_executions_total{model=\"", model, "\"}")), 1);
   }
-  EXPECT_EQ(stack.pool_used(), 0u);
+  stack.WaitForEmptyPool();
 }
 
 TEST_P(ServingTest, AnUnknownOperatorIsNotFound) {
@@ -140,17 +144,20 @@ TEST_P(ServingTest, ALegalCallThatNothingRunsIsUnimplementedWithTheReason) {
 
 TEST_P(ServingTest, EveryRowOfTheContractCasesIsJudgedByTheServer) {
   Stack stack({.protocol = GetParam()});
+  const auto rows = ReadContractCases(SCANSERVE_GOLDEN_DIR "/invalid.json");
+  ASSERT_TRUE(rows.ok()) << rows.status();
   int judged = 0;
-  for (const ContractCase& row : ReadContractCases(SCANSERVE_GOLDEN_DIR "/invalid.json").value()) {
+  for (const ContractCase& row : *rows) {
     if (!Catalog::Default().FindOp(row.op).ok()) continue;
-    std::vector<InputTensor> inputs = ViewsOf(row.inputs);
-    const Tensor dy(row.inputs[0].tensor.meta());
+    const auto u = std::find_if(row.inputs.begin(), row.inputs.end(),
+                                [](const NamedTensor& input) { return input.name == "u"; });
+    ASSERT_NE(u, row.inputs.end());
     for (const Direction direction : kAllDirections) {
       CallSettings settings;
       settings.attributes = row.attributes;
-      std::vector<InputTensor> all = inputs;
-      if (direction != Direction::kForward) all.push_back({"dy", dy.view()});
-      const auto reply = stack.client().Call(row.op, direction, all, settings);
+      std::vector<InputTensor> inputs = ViewsOf(row.inputs);
+      if (direction != Direction::kForward) inputs.push_back({"dy", u->tensor.view()});
+      const auto reply = stack.client().Call(row.op, direction, inputs, settings);
       EXPECT_EQ(reply.status().code(),
                 row.accept ? absl::StatusCode::kOk : absl::StatusCode::kInvalidArgument)
           << row.why << ": " << reply.status();
@@ -159,7 +166,7 @@ TEST_P(ServingTest, EveryRowOfTheContractCasesIsJudgedByTheServer) {
   }
   EXPECT_GE(judged, 30);
   EXPECT_TRUE(stack.core().IsReady());
-  EXPECT_EQ(stack.pool_used(), 0u);
+  stack.WaitForEmptyPool();
 }
 
 TEST_P(ServingTest, AMessageAboveTheCapIsRefusedAndTheServerLivesOn) {
@@ -177,7 +184,7 @@ TEST_P(ServingTest, ACallThatDoesNotFitTheMemoryIsRefusedBeforeItIsCopied) {
   EXPECT_EQ(reply.status().code(), absl::StatusCode::kResourceExhausted) << reply.status();
   EXPECT_EQ(
       stack.Metric("scanserve_rejected_total{model=\"selective_scan_fwd\",reason=\"memory\"}"), 1);
-  EXPECT_EQ(stack.pool_used(), 0u);
+  stack.WaitForEmptyPool();
 }
 
 TEST_P(ServingTest, AFullQueueIsUnavailableAndADeadlineEndsTheWait) {

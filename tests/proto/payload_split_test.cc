@@ -432,7 +432,8 @@ TEST(ByteBuffer, CarriesPiecesAndKeepsTheirOwnerUntilItIsGone) {
   const std::weak_ptr<const std::string> watch = owner;
   const absl::Span<const char> payload(owner->data(), owner->size());
   {
-    const grpc::ByteBuffer buffer = ToByteBuffer({{"head", payload}, {"tail", {}}}, owner);
+    const std::vector<MessagePiece> pieces = {{"head", payload}, {"tail", {}}};
+    const grpc::ByteBuffer buffer = ToByteBuffer(pieces, owner);
     owner.reset();
     EXPECT_FALSE(watch.expired());
     absl::StatusOr<ReceivedBytes> received = ReceivedBytes::From(buffer);
