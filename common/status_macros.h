@@ -10,10 +10,10 @@
 #define SCANSERVE_CONCAT(a, b) SCANSERVE_CONCAT_INNER(a, b)
 
 // Evaluates `expression` once and returns its status when that is not OK.
-#define SCANSERVE_RETURN_IF_ERROR(expression)             \
-  do {                                                    \
-    absl::Status scanserve_status = (expression);         \
-    if (!scanserve_status.ok()) return scanserve_status;  \
+#define SCANSERVE_RETURN_IF_ERROR(expression)            \
+  do {                                                   \
+    absl::Status scanserve_status = (expression);        \
+    if (!scanserve_status.ok()) return scanserve_status; \
   } while (false)
 
 // `target` may be a declaration, so it cannot stand in parentheses.
@@ -26,6 +26,6 @@
 
 // Evaluates `expression` (a StatusOr) once; returns its status or assigns its value to `target`,
 // which may declare a variable.
-#define SCANSERVE_ASSIGN_OR_RETURN(target, expression)                                       \
+#define SCANSERVE_ASSIGN_OR_RETURN(target, expression)                                    \
   SCANSERVE_ASSIGN_OR_RETURN_INNER(SCANSERVE_CONCAT(scanserve_result_, __LINE__), target, \
                                    expression)

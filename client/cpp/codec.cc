@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/host_memory.h"
 
 namespace scanserve {
 
@@ -16,7 +17,7 @@ absl::StatusOr<NamedTensor> MakeOutput(std::string name, TensorMeta meta, const 
                                             " bytes, expected ", meta.ByteSize()));
   }
   NamedTensor output{std::move(name), Tensor(std::move(meta))};
-  payload.CopyTo(output.tensor.data());
+  Gather(payload, output.tensor.data());
   return output;
 }
 

@@ -73,25 +73,13 @@ const Tensor* Find(absl::Span<const NamedTensor> tensors, absl::string_view name
   return nullptr;
 }
 
-DType CastTo(DTypeRule rule, DType dtype, DType in_file) {
-  switch (rule) {
-    case DTypeRule::kActivation:
-      return dtype;
-    case DTypeRule::kParameter:
-      return dtype == DType::kFP64 ? DType::kFP64 : DType::kFP32;
-    case DTypeRule::kIndex:
-      return in_file;
-  }
-  return in_file;
-}
-
 void AppendCast(const std::vector<NamedTensor>& tensors, const Model& model, DType dtype,
                 std::vector<NamedTensor>& out) {
   for (const NamedTensor& named : tensors) {
     const ModelRow* row = model.FindInput(named.name);
     if (row == nullptr) continue;  // upstream of an output that the contract does not have yet
     const DTypeRule rule = model.spec->tensors[row->slot.row].dtype;
-    out.push_back({named.name, named.tensor.Cast(CastTo(rule, dtype, named.tensor.dtype()))});
+    out.push_back({named.name, named.tensor.Cast(Resolve(rule, dtype, named.tensor.dtype()))});
   }
 }
 

@@ -1,12 +1,11 @@
 #include "kernels/runtime/memory_pool.h"
 
-#include <sys/mman.h>
-
 #include <algorithm>
 #include <cstdlib>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/host_memory.h"
 
 namespace scanserve {
 namespace {
@@ -27,13 +26,7 @@ size_t BlockSize(size_t bytes) {
 
 class HostSource final : public MemorySource {
  public:
-  void* Allocate(size_t bytes) override {
-    const size_t alignment = bytes >= kHugePage ? kHugePage : 64;
-    const size_t rounded = (bytes + alignment - 1) / alignment * alignment;
-    void* data = std::aligned_alloc(alignment, rounded);
-    if (data != nullptr && alignment == kHugePage) madvise(data, rounded, MADV_HUGEPAGE);
-    return data;
-  }
+  void* Allocate(size_t bytes) override { return AllocateHost(bytes); }
   void Free(void* data, size_t) override { std::free(data); }
 };
 
@@ -80,9 +73,9 @@ absl::StatusOr<Buffer> MemoryPool::Allocate(size_t bytes) {
     }
     if (data == nullptr) {
       ++allocation_failures_;
-      return absl::ResourceExhaustedError(
-          absl::StrCat("device memory: ", bytes, " bytes asked for, ", used_bytes_, " of ",
-                       budget_bytes_, " in use"));
+      return absl::ResourceExhaustedError(absl::StrCat("device memory: ", bytes,
+                                                       " bytes asked for, ", used_bytes_, " of ",
+                                                       budget_bytes_, " in use"));
     }
     reserved_bytes_ += block;
   }

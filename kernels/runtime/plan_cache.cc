@@ -22,8 +22,7 @@ std::string KeyOf(const BoundOp& bound, absl::string_view implementation) {
 
 }  // namespace
 
-absl::StatusOr<PlannedCall> PlanCache::Get(const BoundOp& bound,
-                                           absl::string_view implementation) {
+absl::StatusOr<PlannedCall> PlanCache::Get(const BoundOp& bound, absl::string_view implementation) {
   std::string key = KeyOf(bound, implementation);
   {
     MutexLock lock(mutex_);

@@ -37,10 +37,9 @@ absl::StatusOr<PlannedCall> PlanCall(const BoundOp& bound, const DeviceCaps& cap
                                                    name.substr(0, 64), "', expected auto, ",
                                                    NamesOf(list)));
   }
-  return absl::UnimplementedError(
-      absl::StrCat(bound.model->name, ": no implementation on this ", NameOf(caps.kind),
-                   " runs this call: ",
-                   reasons.empty() ? "none exists" : absl::StrJoin(reasons, "; ")));
+  return absl::UnimplementedError(absl::StrCat(
+      bound.model->name, ": no implementation on this ", NameOf(caps.kind),
+      " runs this call: ", reasons.empty() ? "none exists" : absl::StrJoin(reasons, "; ")));
 }
 
 absl::StatusOr<LocalResult> RunLocal(const Model& model, absl::Span<const InputTensor> inputs,
@@ -61,8 +60,8 @@ absl::StatusOr<LocalResult> RunLocal(const Model& model, absl::Span<const InputT
   SCANSERVE_ASSIGN_OR_RETURN(const Buffer workspace,
                              device.pool().Allocate(call.plan->workspace_bytes()));
   SCANSERVE_ASSIGN_OR_RETURN(const std::unique_ptr<Stream> stream, device.CreateStream());
-  SCANSERVE_RETURN_IF_ERROR(call.plan->Run(
-      bound, arguments, Workspace(workspace.data(), workspace.size()), *stream));
+  SCANSERVE_RETURN_IF_ERROR(
+      call.plan->Run(bound, arguments, Workspace(workspace.data(), workspace.size()), *stream));
   SCANSERVE_RETURN_IF_ERROR(stream->Synchronize());
   return result;
 }

@@ -27,7 +27,8 @@ absl::StatusOr<AttributeValue> ParseText(const AttributeValue& like, const std::
     return Mismatch(like, original);
   }
   const Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
-  if (std::holds_alternative<bool>(like) && json.is_boolean()) return AttributeValue(json.get<bool>());
+  if (std::holds_alternative<bool>(like) && json.is_boolean())
+    return AttributeValue(json.get<bool>());
   if (std::holds_alternative<int64_t>(like) && json.is_number_integer()) {
     return AttributeValue(json.get<int64_t>());
   }

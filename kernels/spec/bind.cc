@@ -16,7 +16,10 @@ class Binder {
  public:
   Binder(const Model& model, absl::Span<const InputTensor> inputs, const Attributes& attributes,
          absl::Span<const std::string> outputs)
-      : model_(model), spec_(*model.spec), inputs_(inputs), attributes_(attributes),
+      : model_(model),
+        spec_(*model.spec),
+        inputs_(inputs),
+        attributes_(attributes),
         outputs_(outputs) {}
 
   absl::StatusOr<BoundOp> Run() {
@@ -113,7 +116,7 @@ class Binder {
       if (got == DType::kINT32 || got == DType::kINT64) return absl::OkStatus();
       return Error("input '", inputs_[i].name, "' is ", NameOf(got), ", expected INT32 or INT64");
     }
-    const DType want = bound_.DTypeOf(rule);
+    const DType want = Resolve(rule, bound_.dtype, got);
     if (got == want) return absl::OkStatus();
     return Error("input '", inputs_[i].name, "' is ", NameOf(got), ", expected ", NameOf(want),
                  " as '", owner, "' is ", NameOf(bound_.dtype));
@@ -244,8 +247,8 @@ class Binder {
       }
     }
     if (offsets.back() != seqlen) {
-      return Error("'", name, "' ends with ", offsets.back(), ", expected ", seqlen,
-                   " (axis '", packing.seqlen, "')");
+      return Error("'", name, "' ends with ", offsets.back(), ", expected ", seqlen, " (axis '",
+                   packing.seqlen, "')");
     }
     bound_.cu_seqlens = std::move(offsets);
     return absl::OkStatus();
@@ -274,11 +277,11 @@ class Binder {
     for (const auto& [name, value] : attributes_) {
       const AttributeRow* row = spec_.FindAttribute(name);
       if (row == nullptr) {
-        return Error("unknown attribute '", name.substr(0, 64), "', expected ",
-                     absl::StrJoin(spec_.attributes, ", ",
-                                   [](std::string* out, const AttributeRow& r) {
-                                     absl::StrAppend(out, r.name);
-                                   }));
+        return Error(
+            "unknown attribute '", name.substr(0, 64), "', expected ",
+            absl::StrJoin(spec_.attributes, ", ", [](std::string* out, const AttributeRow& r) {
+              absl::StrAppend(out, r.name);
+            }));
       }
       SCANSERVE_RETURN_IF_ERROR(BindAttribute(*row, value));
     }
@@ -359,22 +362,10 @@ bool BoundOp::Wants(Slot slot) const {
   return std::find(outputs.begin(), outputs.end(), slot) != outputs.end();
 }
 
-DType BoundOp::DTypeOf(DTypeRule rule) const {
-  switch (rule) {
-    case DTypeRule::kActivation:
-      return dtype;
-    case DTypeRule::kParameter:
-      return dtype == DType::kFP64 ? DType::kFP64 : DType::kFP32;
-    case DTypeRule::kIndex:
-      return DType::kINT64;
-  }
-  std::abort();
-}
-
 TensorMeta BoundOp::MetaOf(Slot slot) const {
   const TensorRow& row = spec().tensors[slot.row];
   TensorMeta meta;
-  meta.dtype = DTypeOf(row.dtype);
+  meta.dtype = Resolve(row.dtype, dtype, DType::kINT64);
   for (const std::string& dim : row.forms[forms[slot.row]].dims) {
     meta.shape.push_back(*EvaluateDim(dim, dims));
   }

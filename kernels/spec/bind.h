@@ -48,9 +48,7 @@ struct BoundOp {
   bool Has(int row) const { return forms[row] >= 0; }
   bool HasInput(Slot slot) const;
   bool Wants(Slot slot) const;
-  // What a rule of the contract means in this call; INT64 stands for either index type.
-  DType DTypeOf(DTypeRule rule) const;
-  // Dtype and shape of a present tensor, or of its gradient.
+  // Dtype and shape of a present tensor, or of its gradient; INT64 stands for either index type.
   TensorMeta MetaOf(Slot slot) const;
   // Work of this call, with the bytes of its tensors.
   Work TotalWork() const;

@@ -23,9 +23,10 @@ absl::StatusOr<const OpSpec*> Catalog::FindOp(absl::string_view name) const {
     if (spec->name == name) return spec;
   }
   return absl::NotFoundError(absl::StrCat(
-      "unknown operator '", name.substr(0, 64), "', expected one of: ",
-      absl::StrJoin(ops_, ", ",
-                    [](std::string* out, const OpSpec* spec) { absl::StrAppend(out, spec->name); })));
+      "unknown operator '", name.substr(0, 64),
+      "', expected one of: ", absl::StrJoin(ops_, ", ", [](std::string* out, const OpSpec* spec) {
+        absl::StrAppend(out, spec->name);
+      })));
 }
 
 absl::StatusOr<const Model*> Catalog::FindModel(absl::string_view name) const {

@@ -15,9 +15,9 @@ struct DTypeRow {
 };
 
 constexpr DTypeRow kRows[] = {
-    {DType::kFP64, 8, "FP64", "FLOAT64", true},  {DType::kFP32, 4, "FP32", "FLOAT32", true},
-    {DType::kFP16, 2, "FP16", "FLOAT16", true},  {DType::kBF16, 2, "BF16", "BFLOAT16", true},
-    {DType::kINT64, 8, "INT64", "I64", false},   {DType::kINT32, 4, "INT32", "I32", false},
+    {DType::kFP64, 8, "FP64", "FLOAT64", true}, {DType::kFP32, 4, "FP32", "FLOAT32", true},
+    {DType::kFP16, 2, "FP16", "FLOAT16", true}, {DType::kBF16, 2, "BF16", "BFLOAT16", true},
+    {DType::kINT64, 8, "INT64", "I64", false},  {DType::kINT32, 4, "INT32", "I32", false},
 };
 
 const DTypeRow& Row(DType dtype) { return kRows[static_cast<size_t>(dtype)]; }

@@ -52,8 +52,8 @@ absl::Status ParseField(absl::string_view field, OpCase& out) {
     out.forms.emplace_back(name, value);
     return absl::OkStatus();
   }
-  return absl::InvalidArgumentError(absl::StrCat("'", name, "' is no axis, attribute or tensor of ",
-                                                 spec.name));
+  return absl::InvalidArgumentError(
+      absl::StrCat("'", name, "' is no axis, attribute or tensor of ", spec.name));
 }
 
 // A small generator of our own, so that a seed means the same values everywhere.
@@ -122,8 +122,7 @@ class InputMaker {
       SCANSERVE_ASSIGN_OR_RETURN(Tensor made, MakeTensor(row, tensor));
       tensors.push_back({row.name, std::move(made)});
     }
-    SCANSERVE_RETURN_IF_ERROR(
-        Bind(*case_.model, ViewsOf(tensors), case_.attributes, {}).status());
+    SCANSERVE_RETURN_IF_ERROR(Bind(*case_.model, ViewsOf(tensors), case_.attributes, {}).status());
     return tensors;
   }
 
@@ -154,25 +153,19 @@ class InputMaker {
     for (const std::string& dim : form->dims) {
       const std::optional<int64_t> size = EvaluateDim(dim, dims_);
       if (!size) {
-        return CaseError(ToString(case_),
-                         absl::StrCat("axis '", ParseDim(dim).axis, "' of '", row.name,
-                                      "' has no size"));
+        return CaseError(ToString(case_), absl::StrCat("axis '", ParseDim(dim).axis, "' of '",
+                                                       row.name, "' has no size"));
       }
       shape.push_back(*size);
     }
-    const DType dtype = DTypeOf(tensor.dtype);
+    const DType dtype = Resolve(tensor.dtype, case_.dtype, DType::kINT32);
     SCANSERVE_RETURN_IF_ERROR(CheckedByteSize(shape, SizeOf(dtype)).status());
     Random random(Hash(row.name) ^ (case_.seed * 0x9e3779b97f4a7c15u));
     // A gradient has its own name, hence its own values, drawn as plain noise.
-    const Distribution distribution =
-        row.slot.is_gradient ? Distribution{Distribution::Kind::kNormal, 0, 1} : tensor.distribution;
+    const Distribution distribution = row.slot.is_gradient
+                                          ? Distribution{Distribution::Kind::kNormal, 0, 1}
+                                          : tensor.distribution;
     return Tensor::FromDoubles(dtype, shape, Draw(distribution, NumElements(shape), random));
-  }
-
-  DType DTypeOf(DTypeRule rule) const {
-    if (rule == DTypeRule::kIndex) return DType::kINT32;
-    if (rule == DTypeRule::kActivation) return case_.dtype;
-    return case_.dtype == DType::kFP64 ? DType::kFP64 : DType::kFP32;
   }
 
   // FP32 values whatever the dtype, so that an FP64 case is the same problem.
@@ -257,8 +250,8 @@ std::string CaseString(const BoundOp& bound, absl::string_view implementation,
   op_case.device = std::string(device);
   const OpSpec& spec = bound.spec();
   for (const AxisRow& axis : spec.axes) {
-    const bool derived = spec.packing && axis.name == spec.packing->sequences &&
-                         bound.cu_seqlens.empty();
+    const bool derived =
+        spec.packing && axis.name == spec.packing->sequences && bound.cu_seqlens.empty();
     if (derived || (axis.absent != 0 && bound.dims[axis.name] == axis.absent)) continue;
     op_case.dims.Set(axis.name, bound.dims[axis.name]);
   }

@@ -69,6 +69,18 @@ absl::string_view NameOf(Direction direction) {
   std::abort();
 }
 
+DType Resolve(DTypeRule rule, DType activation, DType index) {
+  switch (rule) {
+    case DTypeRule::kActivation:
+      return activation;
+    case DTypeRule::kParameter:
+      return activation == DType::kFP64 ? DType::kFP64 : DType::kFP32;
+    case DTypeRule::kIndex:
+      return index;
+  }
+  std::abort();
+}
+
 int OpSpec::FindTensor(absl::string_view tensor_name) const {
   for (size_t i = 0; i < tensors.size(); ++i) {
     if (tensors[i].name == tensor_name) return static_cast<int>(i);

@@ -48,6 +48,9 @@ enum class DTypeRule {
   kIndex,       // INT32 or INT64
 };
 
+// What `rule` means when T is `activation`; of an index tensor, `index`.
+DType Resolve(DTypeRule rule, DType activation, DType index);
+
 // How MakeInputs fills a tensor for tests and load.
 struct Distribution {
   enum class Kind { kNormal, kUniform, kOffsets };

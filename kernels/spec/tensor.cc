@@ -7,12 +7,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "common/host_memory.h"
 #include "kernels/spec/half.h"
 
 namespace scanserve {
 namespace {
-
-constexpr size_t kAlignment = 64;
 
 double Load(DType dtype, const void* data, int64_t i) {
   switch (dtype) {
@@ -93,9 +92,7 @@ int64_t TensorMeta::ByteSize() const {
 void Tensor::Free::operator()(void* p) const { std::free(p); }
 
 Tensor::Tensor(TensorMeta meta) : meta_(std::move(meta)) {
-  const size_t bytes = static_cast<size_t>(meta_.ByteSize());
-  const size_t rounded = (bytes + kAlignment - 1) / kAlignment * kAlignment;
-  void* p = std::aligned_alloc(kAlignment, rounded == 0 ? kAlignment : rounded);
+  void* p = AllocateHost(static_cast<size_t>(meta_.ByteSize()));
   if (p == nullptr) throw std::bad_alloc();
   data_.reset(p);
 }

@@ -6,7 +6,9 @@
 
 #include "kernels/runtime/memory_pool.h"
 
-#define HWY_DISABLED_TARGETS (HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128 | HWY_RVV)
+// Before foreach_target.h.
+#include "kernels/common/cpu/targets.h"
+
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/tools/ceilings.cc"
 #include "hwy/foreach_target.h"

@@ -17,6 +17,26 @@ namespace vector_math {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
+// The larger and the smaller of two; a NaN in x stays. Vector instructions return their second
+// operand, or the NaN, when there is one; plain C++ returns the number.
+template <class D, class V>
+HWY_INLINE V AtLeast([[maybe_unused]] D d, V bound, V x) {
+#if HWY_TARGET == HWY_SCALAR
+  return hn::IfThenElse(hn::Lt(x, bound), bound, x);
+#else
+  return hn::Max(bound, x);
+#endif
+}
+
+template <class D, class V>
+HWY_INLINE V AtMost([[maybe_unused]] D d, V bound, V x) {
+#if HWY_TARGET == HWY_SCALAR
+  return hn::IfThenElse(hn::Gt(x, bound), bound, x);
+#else
+  return hn::Min(bound, x);
+#endif
+}
+
 // Adding it rounds a float to the nearest integer, which then stands in the low bits of the sum.
 inline constexpr float kRoundingMagic = 0x1.8p23f;
 
@@ -37,8 +57,7 @@ HWY_INLINE V Exp2Polynomial(D d, V r) {
 template <class D, class V>
 HWY_INLINE V Exp2(D d, V x) {
   const hn::RebindToSigned<D> di;
-  // The second argument is what Max and Min return when x is NaN.
-  x = hn::Min(hn::Set(d, 128.0f), hn::Max(hn::Set(d, -127.0f), x));
+  x = AtMost(d, hn::Set(d, 128.0f), AtLeast(d, hn::Set(d, -127.0f), x));
   const V magic = hn::Set(d, kRoundingMagic);
   const V rounded = hn::Add(x, magic);
   const V p = Exp2Polynomial(d, hn::Sub(x, hn::Sub(rounded, magic)));
@@ -57,7 +76,7 @@ template <class D, class V>
 HWY_INLINE V ExpNonPositive(D d, V x) {
   const hn::RebindToSigned<D> di;
   const V magic = hn::Set(d, kRoundingMagic);
-  const V clamped = hn::Max(hn::Set(d, -88.0f), x);
+  const V clamped = AtLeast(d, hn::Set(d, -88.0f), x);
   const V rounded = hn::MulAdd(clamped, hn::Set(d, 1.44269504088896341f), magic);
   const V n = hn::Sub(rounded, magic);
   // ln 2 in two parts keeps the remainder exact where x is large.
@@ -84,7 +103,7 @@ HWY_INLINE V Softplus(D d, V x) {
   p = hn::MulAdd(p, e, hn::Set(d, 3.3329953928047124e-1f));
   p = hn::MulAdd(p, e, hn::Set(d, -4.999990224918764e-1f));
   p = hn::MulAdd(p, e, hn::Set(d, 9.999999952920868e-1f));
-  return hn::MulAdd(p, e, hn::Max(hn::Zero(d), x));
+  return hn::MulAdd(p, e, AtLeast(d, hn::Zero(d), x));
 }
 
 // 1 / (1 + exp(-x)), relative error below 4e-7 down to x = -88, where it becomes 0.

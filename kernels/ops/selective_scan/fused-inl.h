@@ -61,17 +61,22 @@ struct Constant {
   }
 };
 
-// Calls f with tiles of compile-time size that cover the states [0, dstate).
+// Constant projections are rare: they get tiles of at most four states, which saves much code.
+constexpr int kConstantTile = 4;
+
+// Calls f(tile, n) with tiles of compile-time size that cover the states [0, dstate).
 template <int kLargest, class F>
-HWY_INLINE void ForEachTile(int64_t dstate, const F& f) {
+HWY_INLINE void ForEachTile(const Args<float>& args, const F& f) {
   int64_t n = 0;
-  for (; dstate - n >= kLargest; n += kLargest) f(std::integral_constant<int, kLargest>(), n);
-  if constexpr (kLargest > 8) {
-    if (dstate - n >= 8) f(std::integral_constant<int, 8>(), n), n += 8;
+  const auto cover = [&](auto tile) HWY_ATTR {
+    for (; args.dstate - n >= tile(); n += tile()) f(tile, n);
+  };
+  if (!args.B.constant && !args.C.constant) {
+    if constexpr (kLargest > 8) cover(std::integral_constant<int, kLargest>());
+    cover(std::integral_constant<int, 8>());
   }
-  if (dstate - n >= 4) f(std::integral_constant<int, 4>(), n), n += 4;
-  if (dstate - n >= 2) f(std::integral_constant<int, 2>(), n), n += 2;
-  if (dstate - n >= 1) f(std::integral_constant<int, 1>(), n);
+  cover(std::integral_constant<int, kConstantTile>());
+  cover(std::integral_constant<int, 1>());
 }
 
 // Lanes [lane, lane + kLanes) of a block whose first `count` channels exist; the others are zero.
@@ -131,17 +136,13 @@ inline HWY_NOINLINE void PrepareInputs(const Args<float>& args, const Slice& sli
   }
 }
 
-// The rows that the next slice will read and write, one per step. They are asked for while this
-// slice is computed, step by step: all at once they would queue up and stall.
+// Rows that the next slice will read and write, one of each tensor per step. They are asked for
+// while this slice is computed, step by step: all at once they would queue up and stall.
 struct UpcomingRows {
-  const float* u;
-  const float* delta;
-  const float* y;
+  const float* tensors[3];
   int64_t stride;
   HWY_INLINE void Prefetch(int64_t t) const {
-    hwy::Prefetch(u + t * stride);
-    hwy::Prefetch(delta + t * stride);
-    hwy::Prefetch(y + t * stride);
+    for (const float* tensor : tensors) hwy::Prefetch(tensor + t * stride);
   }
 };
 
@@ -186,8 +187,8 @@ HWY_NOINLINE void ForwardTile(const StepInputs& in, int64_t steps, const float* 
   }
 }
 
-// Calls f(form of B, form of C) for one block from time step `time` and state n on.
-template <class F>
+// Calls f(form of B, form of C) for a tile of one block, from time step `time` and state n on.
+template <int kTile, class F>
 HWY_INLINE void WithForms(const FusedCall& call, int64_t block, int64_t group, int64_t time,
                           int64_t n, const F& f) {
   const Args<float>& args = call.args;
@@ -195,18 +196,14 @@ HWY_INLINE void WithForms(const FusedCall& call, int64_t block, int64_t group, i
     const int64_t stride = p.groups * args.dstate;
     return PerStep{p.data + time * stride + (p.groups == 1 ? 0 : group) * args.dstate + n, stride};
   };
-  const auto with_c = [&](auto b) HWY_ATTR {
-    if (args.C.constant) {
-      f(b, Constant{call.ConstantC(block) + n * kBlockChannels});
-    } else {
-      f(b, per_step(args.C));
-    }
-  };
-  if (args.B.constant) {
-    with_c(Constant{call.ConstantB(block) + n * kBlockChannels});
-  } else {
-    with_c(per_step(args.B));
+  if constexpr (kTile <= kConstantTile) {
+    const Constant b = {call.ConstantB(block) + n * kBlockChannels};
+    const Constant c = {call.ConstantC(block) + n * kBlockChannels};
+    if (args.B.constant && args.C.constant) return f(b, c);
+    if (args.B.constant) return f(b, per_step(args.C));
+    if (args.C.constant) return f(per_step(args.B), c);
   }
+  f(per_step(args.B), per_step(args.C));
 }
 
 // Scans all states of one block over one slice. `more` says that another slice follows it.
@@ -216,13 +213,13 @@ HWY_INLINE void ScanSlice(const FusedCall& call, const StepInputs& in, int64_t b
                           float* projected) {
   const Args<float>& args = call.args;
   const int64_t next = slice.At(slice.steps);
-  const UpcomingRows nothing = {in.delta, in.delta, in.delta, 0};
+  const UpcomingRows nothing = {{in.delta, in.delta, in.delta}, 0};
+  const float* written = kProject ? args.y : args.u;
   const UpcomingRows upcoming =
-      more ? UpcomingRows{args.u + next, args.delta + next,
-                          kProject ? args.y + next : args.u + next, slice.stride}
+      more ? UpcomingRows{{args.u + next, args.delta + next, written + next}, slice.stride}
            : nothing;
-  ForEachTile<kForwardTile>(args.dstate, [&](auto tile, int64_t n) HWY_ATTR {
-    WithForms(call, block, group, slice.time, n, [&](auto b, auto c) HWY_ATTR {
+  ForEachTile<kForwardTile>(args, [&](auto tile, int64_t n) HWY_ATTR {
+    WithForms<tile()>(call, block, group, slice.time, n, [&](auto b, auto c) HWY_ATTR {
       ForwardTile<tile(), kProject>(
           in, slice.steps, offsets, call.LogDecay(block) + n * kBlockChannels, b, c,
           state + n * kBlockChannels, projected, n == 0 ? upcoming : nothing);

@@ -1,7 +1,8 @@
 #include "kernels/ops/selective_scan/fused_kernels.h"
 
-// Arrays of vectors stand for registers here, which scalable vectors do not allow.
-#define HWY_DISABLED_TARGETS (HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128 | HWY_RVV)
+// Before foreach_target.h.
+#include "kernels/common/cpu/targets.h"
+
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/ops/selective_scan/fused_backward.cc"
 #include "hwy/foreach_target.h"
@@ -15,6 +16,7 @@ namespace HWY_NAMESPACE {
 // What the backward keeps of one block for one slice, [kSliceSteps][16] each.
 struct BlockSlice {
   StepInputs in;
+  UpcomingRows upcoming;                   // of the slice before this one in time
   HWY_ALIGN float dprojected[kSliceSize];  // gradient of <C, h> + D u
   HWY_ALIGN float projected[kSliceSize];   // <C, h>, only for the gradient of z
   HWY_ALIGN float sum_gb[kSliceSize];      // sum of g B over the states
@@ -107,6 +109,7 @@ HWY_NOINLINE void BackwardTile(const TileTask& task, BlockSlice& x, const float*
       const V delta = hn::Load(d, x.in.delta + at);
       const V delta_u = hn::Load(d, x.in.delta_u + at);
       const V dp = hn::Load(d, x.dprojected + at);
+      x.upcoming.Prefetch(t);
       V sum_gb = hn::Load(d, x.sum_gb + at);
       V sum_wa = hn::Load(d, x.sum_wa + at);
       HWY_UNROLL(8)
@@ -191,10 +194,23 @@ HWY_NOINLINE void ReduceLanes(const float* sums, int64_t steps, int tile, float*
   }
 }
 
-// Fills delta, delta * u and the gradient of the projection; clears the sums.
-HWY_NOINLINE void PrepareGradients(const Args<float>& args, const Slice& slice, BlockSlice& out) {
+// What the slice before `slice` in time will touch first; nothing if `first`.
+HWY_INLINE UpcomingRows RowsBefore(const Args<float>& args, const Slice& slice, bool first,
+                                   const BlockSlice& x) {
+  if (first) return {{x.in.delta, x.in.delta, x.in.delta}, 0};
+  const int64_t before = slice.At(-kSliceSteps);
+  const auto row = [&](const float* tensor)
+                       HWY_ATTR { return (tensor == nullptr ? args.u : tensor) + before; };
+  return {{row(args.dy), row(args.du), row(args.ddelta)}, slice.stride};
+}
+
+// Fills delta, delta * u and the gradient of the projection; clears the sums. `first` says that no
+// slice of the piece comes before this one in time.
+HWY_NOINLINE void PrepareGradients(const Args<float>& args, const Slice& slice, bool first,
+                                   BlockSlice& out) {
   const D d;
   PrepareInputs(args, slice, out.in);
+  out.upcoming = RowsBefore(args, slice, first, out);
   for (int lane = 0; lane < kBlockChannels; lane += kLanes) {
     for (int64_t t = 0; t < slice.steps; ++t) {
       const int64_t at = t * kBlockChannels + lane;
@@ -325,7 +341,7 @@ HWY_INLINE void BackwardTileOfRange(const FusedCall& call, int64_t row, const Ch
                                                    : ProjectionSums{scratch.db, kStride};
     const ProjectionSums dc = call.args.C.constant ? ProjectionSums{sums + layout.C() + first, 0}
                                                    : ProjectionSums{scratch.dc, kStride};
-    WithForms(call, block, range.group, time, n, [&](auto b, auto c) HWY_ATTR {
+    WithForms<kTile>(call, block, range.group, time, n, [&](auto b, auto c) HWY_ATTR {
       BackwardTile<kTile>(task, scratch.blocks[i], call.LogDecay(block) + first, b, c,
                           call.SliceState(row, block, slice_index) + first,
                           call.Carry(row, block) + first, db, dc, sums + layout.A() + first);
@@ -342,11 +358,11 @@ void BackwardSlice(const FusedCall& call, int64_t row, int64_t range_index, cons
   const int64_t steps = std::min<int64_t>(kSliceSteps, piece.end - begin);
   const TileTask task = {steps, kRoundingOffsets + (begin - piece.begin) % 16, args.dz != nullptr};
   for (int64_t i = 0; i < range.num_blocks; ++i) {
-    PrepareGradients(args, SliceOf(call, row, range.block + i, begin, piece.end),
+    PrepareGradients(args, SliceOf(call, row, range.block + i, begin, piece.end), slice_index == 0,
                      scratch.blocks[i]);
   }
   const int64_t partial = (begin - window_begin) * args.dstate;
-  ForEachTile<kBackwardTile>(args.dstate, [&](auto tile, int64_t n) HWY_ATTR {
+  ForEachTile<kBackwardTile>(args, [&](auto tile, int64_t n) HWY_ATTR {
     BackwardTileOfRange<tile()>(call, row, range, row * args.seqlen + begin, slice_index, task, n,
                                 scratch);
     if (!args.B.constant) {

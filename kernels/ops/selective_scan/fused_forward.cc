@@ -1,7 +1,8 @@
 #include "kernels/ops/selective_scan/fused_kernels.h"
 
-// Arrays of vectors stand for registers here, which scalable vectors do not allow.
-#define HWY_DISABLED_TARGETS (HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128 | HWY_RVV)
+// Before foreach_target.h.
+#include "kernels/common/cpu/targets.h"
+
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/ops/selective_scan/fused_forward.cc"
 #include "hwy/foreach_target.h"

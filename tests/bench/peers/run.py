@@ -10,6 +10,7 @@ import argparse
 import contextlib
 import importlib.metadata
 import json
+import math
 import os
 import pathlib
 import platform
@@ -31,16 +32,6 @@ AGREEMENT = 1e-5
 SLOW = 5
 OURS_REMOTE = "ours, remote"
 SCANBENCH_NOT_STABLE = 2
-# What a peer needs to be at its best on this kind of machine (docs/interoperability.md): memory
-# kept instead of given back after each call, and no BLAS kernel forced on it.
-PEER_ENVIRONMENT = {
-    "MALLOC_MMAP_MAX_": "0",
-    "MALLOC_TRIM_THRESHOLD_": str(16 << 30),
-    "MALLOC_TOP_PAD_": str(256 << 20),
-    "CUDA_VISIBLE_DEVICES": "",
-    "JAX_PLATFORMS": "cpu",
-}
-PEER_UNSET = ("OPENBLAS_CORETYPE", "OPENBLAS_L2_SIZE")
 
 
 def parse_case(text):
@@ -68,11 +59,9 @@ class Worker:
     """worker.py as a context manager."""
 
     def __init__(self, framework, threads, inputs_file):
-        environment = {k: v for k, v in os.environ.items() if k not in PEER_UNSET}
         self._process = subprocess.Popen(
             [sys.executable, HERE / "worker.py", framework, str(threads), inputs_file],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-            env=environment | PEER_ENVIRONMENT)
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         hello = self._read()
         self.version, self.peers, self.threads = hello["version"], hello["peers"], threads
 
@@ -141,21 +130,23 @@ class ScanbenchCaller:
 def measure(rounds, workers, callers):
     """(name, threads) -> milliseconds of each round; everything takes its turn in each round.
 
-    One round first, untimed, compiles and warms up. A peer that takes SLOW times the fastest one
-    leaves after the first timed round, so that a run stays short.
+    One round first, untimed, compiles and warms up. A formulation that takes SLOW times the fastest
+    one at every thread count leaves after the first timed round, so that a run stays short.
     """
     times = {}
     slow = set()
     for round_number in range(rounds + 1):
         for worker in workers:
             for name in worker.peers:
-                if (name, worker.threads) not in slow:
+                if name not in slow:
                     ms = worker.ask("time", name)["ms"]
                     times.setdefault((name, worker.threads), []).append(ms)
-        peers = set(times) - {(caller.name, 0) for caller in callers}
         if round_number == 1:
-            limit = SLOW * min(times[peer][-1] for peer in peers)
-            slow = {peer for peer in peers if times[peer][-1] > limit}
+            best = {}
+            for (name, _), values in times.items():
+                if not name.startswith("ours"):
+                    best[name] = min(best.get(name, math.inf), values[-1])
+            slow = {name for name, ms in best.items() if ms > SLOW * min(best.values())}
         for caller in callers:
             times.setdefault((caller.name, 0), []).append(caller.time_ms())
         print(f"round {round_number} of {rounds}", file=sys.stderr)

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <memory>
 
 #include "gtest/gtest.h"
 #include "kernels/runtime/cpu_device.h"
@@ -113,7 +114,14 @@ Results RunGuarded(const Problem& problem, absl::string_view implementation, int
   const absl::StatusOr<PlannedCall> call = PlanCall(*bound, device.caps(), implementation);
   EXPECT_TRUE(call.ok()) << call.status();
   Arguments arguments(bound->spec());
-  for (size_t i = 0; i < views.size(); ++i) arguments[bound->inputs[i]] = views[i].view;
+  // In allocations of exactly their size, so that the address sanitizer sees a read beyond.
+  std::vector<std::vector<char>> input_memory;
+  for (size_t i = 0; i < views.size(); ++i) {
+    const TensorView& view = views[i].view;
+    const auto* bytes = static_cast<const char*>(view.data);
+    input_memory.emplace_back(bytes, bytes + view.meta.ByteSize());
+    arguments[bound->inputs[i]] = {view.meta, input_memory.back().data()};
+  }
   std::vector<GuardedBytes> memory;
   for (const Slot slot : bound->outputs) {
     const TensorMeta meta = bound->MetaOf(slot);
