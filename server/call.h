@@ -31,9 +31,9 @@ struct Call {
   Attributes attributes;
   std::vector<std::string> outputs;  // names asked for; empty: all
   CallOptions options;
-  TimePoint received;           // when the message was complete
-  TimePoint deadline = kNever;  // the client's
-  size_t request_bytes = 0;     // on the wire
+  TimePoint received;                // when the message was complete
+  TimePoint deadline = kNever;       // the client's
+  size_t request_bytes = 0;          // on the wire
   std::shared_ptr<void> keep_alive;  // owns the memory behind the payloads
 };
 

@@ -52,7 +52,8 @@ class Implementation {
 // Best first.
 using ImplementationList = std::vector<const Implementation*>;
 
-// Of one operator; empty for one that has none. The list stands in kernels/ops/all_implementations.cc.
+// Of one operator; empty for one that has none. The list stands in
+// kernels/ops/all_implementations.cc.
 const ImplementationList& ImplementationsOf(absl::string_view op);
 
 }  // namespace scanserve

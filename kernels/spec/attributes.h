@@ -12,8 +12,8 @@
 
 namespace scanserve {
 
-using AttributeValue = std::variant<bool, int64_t, double, std::string, std::vector<int64_t>,
-                                    std::vector<double>>;
+using AttributeValue =
+    std::variant<bool, int64_t, double, std::string, std::vector<int64_t>, std::vector<double>>;
 
 // Name to value; ordered, so that everything printed from it is stable.
 using Attributes = std::map<std::string, AttributeValue, std::less<>>;

@@ -27,7 +27,7 @@ struct Model {
   std::string name;  // "selective_scan_bwd"
   const OpSpec* spec = nullptr;
   Direction direction = Direction::kForward;
-  std::vector<ModelRow> inputs;   // required ones first
+  std::vector<ModelRow> inputs;  // required ones first
   std::vector<ModelRow> outputs;
 
   const ModelRow* FindInput(absl::string_view tensor_name) const;

@@ -15,9 +15,9 @@ namespace scanserve {
 struct OpCase {
   const Model* model = nullptr;
   DType dtype = DType::kFP32;
-  Dims dims;                       // axes as given; those not given are not set
-  Attributes attributes;           // as given
-  std::vector<std::string> with;   // optional inputs that are present, `with=D+z`
+  Dims dims;                      // axes as given; those not given are not set
+  Attributes attributes;          // as given
+  std::vector<std::string> with;  // optional inputs that are present, `with=D+z`
   std::vector<std::pair<std::string, std::string>> forms;  // tensor, form: `B=grouped`
   std::string implementation = "auto";
   std::string device = "cpu";

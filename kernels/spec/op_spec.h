@@ -111,13 +111,13 @@ absl::string_view NameOf(Direction direction);
 struct Work {
   double fma_slots = 0;  // scalar lanes of fused multiply-add issue slots
   double exps = 0;
-  double bytes = 0;      // tensors read and written once
+  double bytes = 0;  // tensors read and written once
 };
 
 struct OpSpec {
   std::string name;
-  std::string summary;  // the equations in one line
-  std::string source;   // paper and public code that define the operator
+  std::string summary;        // the equations in one line
+  std::string source;         // paper and public code that define the operator
   std::vector<DType> dtypes;  // what T may be
   std::vector<AxisRow> axes;
   std::vector<TensorRow> tensors;  // inputs first, then outputs

@@ -45,7 +45,8 @@ TEST(PlanCacheTest, WhateverAPlanMayDependOnMakesAnotherPlan) {
 
 TEST(PlanCacheTest, TheLeastRecentlyUsedPlanLeavesFirst) {
   PlanCache cache(DeviceCaps{}, 2);
-  for (const int seqlen : {1, 2, 1, 3}) ASSERT_TRUE(cache.Get(BindCase(Sizes(seqlen)), "auto").ok());
+  for (const int seqlen : {1, 2, 1, 3})
+    ASSERT_TRUE(cache.Get(BindCase(Sizes(seqlen)), "auto").ok());
   EXPECT_EQ(cache.GetStats().size, 2u);
   ASSERT_TRUE(cache.Get(BindCase(Sizes(1)), "auto").ok());
   EXPECT_EQ(cache.GetStats().hits, 2u);

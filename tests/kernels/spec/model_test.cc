@@ -32,7 +32,8 @@ TEST(ModelTest, BackwardTakesUpstreamGradientsAndReturnsThoseOfTheInputs) {
   EXPECT_THAT(Names(model.inputs, false),
               ElementsAre("D", "z", "delta_bias", "initial_state", "cu_seqlens", "dfinal_state"));
   EXPECT_THAT(Names(model.outputs, true), ElementsAre("du", "ddelta", "dA", "dB", "dC"));
-  EXPECT_THAT(Names(model.outputs, false), ElementsAre("dD", "dz", "ddelta_bias", "dinitial_state"));
+  EXPECT_THAT(Names(model.outputs, false),
+              ElementsAre("dD", "dz", "ddelta_bias", "dinitial_state"));
 }
 
 TEST(ModelTest, ForwardBackwardReturnsOutputsThenGradients) {

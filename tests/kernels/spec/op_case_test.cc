@@ -46,10 +46,10 @@ TEST(OpCaseTest, FaultsAreNamed) {
 }
 
 TEST(MakeInputsTest, ReportsAMissingAxisAndABrokenContract) {
-  EXPECT_THAT(std::string(MakeInputs(Parse("selective_scan_fwd:fp32:batch=1,seqlen=2,dim=3"))
-                              .status()
-                              .message()),
-              HasSubstr("axis 'dstate'"));
+  EXPECT_THAT(
+      std::string(
+          MakeInputs(Parse("selective_scan_fwd:fp32:batch=1,seqlen=2,dim=3")).status().message()),
+      HasSubstr("axis 'dstate'"));
   EXPECT_FALSE(MakeInputs(Parse("selective_scan_fwd:fp32:batch=1,seqlen=2,dim=3,dstate=1,"
                                 "ngroups=2,B=grouped"))
                    .ok());
