@@ -23,7 +23,7 @@ done
 
 if [[ -z "${bin}" ]]; then
   scripts/install_deps.sh
-  build release scanserved scanserve_demo
+  build release scanserved scanserve_demo scanctl
   bin=build/release/bin
 fi
 

@@ -16,41 +16,56 @@ bool Fits(size_t used, size_t more, size_t limit) { return used <= limit && more
 
 }  // namespace
 
-Admission::Ticket& Admission::Ticket::operator=(Ticket&& other) noexcept {
-  if (this != &other) {
-    Release();
-    admission_ = std::exchange(other.admission_, nullptr);
-    queued_ = std::exchange(other.queued_, false);
-    payload_bytes_ = other.payload_bytes_;
-    memory_bytes_ = other.memory_bytes_;
+// What is taken, under one lock. Shared by the Admission and its tickets.
+class Admission::Ledger {
+ public:
+  explicit Ledger(const AdmissionLimits& limits) : limits_(limits) {}
+
+  // Takes the room; or the refusal.
+  std::optional<Decision> Take(const Demand& demand, TimePoint now) {
+    MutexLock lock(mutex_);
+    if (std::optional<Decision> refusal = RefuseLocked(demand, now)) return refusal;
+    ++queue_requests_;
+    queue_bytes_ += demand.payload_bytes;
+    memory_bytes_ += demand.memory_bytes;
+    return std::nullopt;
   }
-  return *this;
-}
 
-void Admission::Ticket::LeaveQueue() {
-  if (std::exchange(queued_, false)) admission_->FreeQueue(payload_bytes_);
-}
-
-void Admission::Ticket::Release() {
-  LeaveQueue();
-  if (Admission* admission = std::exchange(admission_, nullptr)) {
-    admission->FreeMemory(memory_bytes_);
+  void FreeQueue(size_t payload_bytes) {
+    MutexLock lock(mutex_);
+    --queue_requests_;
+    queue_bytes_ -= payload_bytes;
   }
-}
 
-Admission::Decision Admission::Admit(const Demand& demand, TimePoint now) {
-  MutexLock lock(mutex_);
-  if (std::optional<Decision> refusal = RefuseLocked(demand, now)) return *std::move(refusal);
-  ++queue_requests_;
-  queue_bytes_ += demand.payload_bytes;
-  memory_bytes_ += demand.memory_bytes;
-  Decision decision;
-  decision.ticket = Ticket(this, demand);
-  return decision;
-}
+  void FreeMemory(size_t bytes) {
+    MutexLock lock(mutex_);
+    memory_bytes_ -= bytes;
+  }
 
-std::optional<Admission::Decision> Admission::RefuseLocked(const Demand& demand,
-                                                           TimePoint now) const {
+  void Close() {
+    MutexLock lock(mutex_);
+    closed_ = true;
+  }
+
+  size_t memory_bytes() const {
+    MutexLock lock(mutex_);
+    return memory_bytes_;
+  }
+
+ private:
+  std::optional<Decision> RefuseLocked(const Demand& demand, TimePoint now) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
+  const AdmissionLimits limits_;
+  mutable Mutex mutex_;
+  bool closed_ ABSL_GUARDED_BY(mutex_) = false;
+  size_t queue_requests_ ABSL_GUARDED_BY(mutex_) = 0;
+  size_t queue_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
+  size_t memory_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
+};
+
+std::optional<Admission::Decision> Admission::Ledger::RefuseLocked(const Demand& demand,
+                                                                   TimePoint now) const {
   if (closed_) {
     return Refuse(RejectReason::kDraining,
                   absl::UnavailableError("the server is shutting down, send the call elsewhere"));
@@ -85,25 +100,45 @@ std::optional<Admission::Decision> Admission::RefuseLocked(const Demand& demand,
   return std::nullopt;
 }
 
-void Admission::Close() {
-  MutexLock lock(mutex_);
-  closed_ = true;
+Admission::Ticket& Admission::Ticket::operator=(Ticket&& other) noexcept {
+  if (this != &other) {
+    Release();
+    ledger_ = std::exchange(other.ledger_, nullptr);
+    queued_ = std::exchange(other.queued_, false);
+    payload_bytes_ = other.payload_bytes_;
+    memory_bytes_ = other.memory_bytes_;
+  }
+  return *this;
 }
 
-size_t Admission::memory_bytes() const {
-  MutexLock lock(mutex_);
-  return memory_bytes_;
+void Admission::Ticket::LeaveQueue() {
+  if (std::exchange(queued_, false)) ledger_->FreeQueue(payload_bytes_);
 }
 
-void Admission::FreeQueue(size_t payload_bytes) {
-  MutexLock lock(mutex_);
-  --queue_requests_;
-  queue_bytes_ -= payload_bytes;
+void Admission::Ticket::KeepOnly(size_t bytes) {
+  if (ledger_ == nullptr || bytes >= memory_bytes_) return;
+  ledger_->FreeMemory(memory_bytes_ - bytes);
+  memory_bytes_ = bytes;
 }
 
-void Admission::FreeMemory(size_t bytes) {
-  MutexLock lock(mutex_);
-  memory_bytes_ -= bytes;
+void Admission::Ticket::Release() {
+  LeaveQueue();
+  if (const std::shared_ptr<Ledger> ledger = std::exchange(ledger_, nullptr)) {
+    ledger->FreeMemory(memory_bytes_);
+  }
 }
+
+Admission::Admission(const AdmissionLimits& limits) : ledger_(std::make_shared<Ledger>(limits)) {}
+
+Admission::Decision Admission::Admit(const Demand& demand, TimePoint now) {
+  if (std::optional<Decision> refusal = ledger_->Take(demand, now)) return *std::move(refusal);
+  Decision decision;
+  decision.ticket = Ticket(ledger_, demand);
+  return decision;
+}
+
+void Admission::Close() { ledger_->Close(); }
+
+size_t Admission::memory_bytes() const { return ledger_->memory_bytes(); }
 
 }  // namespace scanserve

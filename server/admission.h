@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <memory>
 #include <optional>
 
 #include "absl/status/status.h"
@@ -26,9 +27,11 @@ struct Demand {
 
 // Thread-safe.
 class Admission {
+  class Ledger;
+
  public:
   // The room that an admitted call holds. Move-only; gives everything back on destruction, which
-  // must come before that of the Admission.
+  // may come after that of the Admission: replies are sent when it is long over.
   class Ticket {
    public:
     Ticket() = default;
@@ -38,17 +41,19 @@ class Admission {
 
     // The call has begun to run: its place in the queue is free, its memory still taken.
     void LeaveQueue();
+    // The call has run: of its memory only `bytes` (of its outputs, until they are sent) are held.
+    void KeepOnly(size_t bytes);
     void Release();
 
    private:
     friend class Admission;
-    Ticket(Admission* admission, const Demand& demand)
-        : admission_(admission),
+    Ticket(std::shared_ptr<Ledger> ledger, const Demand& demand)
+        : ledger_(std::move(ledger)),
           queued_(true),
           payload_bytes_(demand.payload_bytes),
           memory_bytes_(demand.memory_bytes) {}
 
-    Admission* admission_ = nullptr;
+    std::shared_ptr<Ledger> ledger_;
     bool queued_ = false;
     size_t payload_bytes_ = 0;
     size_t memory_bytes_ = 0;
@@ -61,7 +66,7 @@ class Admission {
     absl::Status status;
   };
 
-  explicit Admission(const AdmissionLimits& limits) : limits_(limits) {}
+  explicit Admission(const AdmissionLimits& limits);
 
   // Refusals are UNAVAILABLE (draining, queue full), RESOURCE_EXHAUSTED (bytes, memory) or
   // DEADLINE_EXCEEDED (already past at `now`), with the figures that led to them.
@@ -74,17 +79,7 @@ class Admission {
   size_t memory_bytes() const;
 
  private:
-  std::optional<Decision> RefuseLocked(const Demand& demand, TimePoint now) const
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void FreeQueue(size_t payload_bytes);
-  void FreeMemory(size_t bytes);
-
-  const AdmissionLimits limits_;
-  mutable Mutex mutex_;
-  bool closed_ ABSL_GUARDED_BY(mutex_) = false;
-  size_t queue_requests_ ABSL_GUARDED_BY(mutex_) = 0;
-  size_t queue_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
-  size_t memory_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
+  std::shared_ptr<Ledger> ledger_;
 };
 
 }  // namespace scanserve

@@ -45,6 +45,8 @@ struct CallOutput {
 
 struct CallResult {
   std::vector<CallOutput> outputs;
+  // What admission holds for the outputs; goes when they go.
+  std::shared_ptr<void> admitted;
   CallReport report;
 };
 

@@ -1,5 +1,6 @@
 // scanserved: the server's process. What it serves is in server.h.
 #include <pthread.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <csignal>
@@ -36,6 +37,14 @@ sigset_t BlockStopSignals() {
   sigaddset(&signals, SIGINT);
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);
   return signals;
+}
+
+// gRPC 1.51 stops accepting for good once it has run out of descriptors: have as many as allowed.
+void RaiseDescriptorLimit() {
+  rlimit limit;
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+  limit.rlim_cur = limit.rlim_max;
+  setrlimit(RLIMIT_NOFILE, &limit);
 }
 
 // From now on a signal ends the process at once, even as process 1 of a container, where the
@@ -87,6 +96,7 @@ int Run(const std::vector<std::string>& arguments, const sigset_t& signals) {
 int main(int argc, char** argv) {
   const sigset_t signals = scanserve::BlockStopSignals();
   scanserve::KeepMemory();
+  scanserve::RaiseDescriptorLimit();
   std::signal(SIGPIPE, SIG_IGN);
   return scanserve::Run(std::vector<std::string>(argv + 1, argv + argc), signals);
 }

@@ -137,12 +137,25 @@ void Request::Finish(absl::Status status) {
   if (stage == Stage::kDone) return;
   Record(stage, status, environment_.clock.Now());
   ReleasePayload();
-  ticket_.Release();
   CallResult result = std::exchange(result_, {});
   if (!status.ok()) result = {};
+  HandOver(result);
   // The owner may let go of everything once `done` has begun.
   CallDone done = std::move(done_);
   done(std::move(status), std::move(result));
+}
+
+// The outputs' memory stays promised until they have been sent.
+void Request::HandOver(CallResult& result) {
+  size_t bytes = 0;
+  for (const CallOutput& output : result.outputs) bytes += output.buffer.block_size();
+  if (bytes == 0) {
+    ticket_.Release();
+    return;
+  }
+  ticket_.LeaveQueue();
+  ticket_.KeepOnly(bytes);
+  result.admitted = std::make_shared<Admission::Ticket>(std::move(ticket_));
 }
 
 void Request::Record(Stage stage, const absl::Status& status, TimePoint now) {

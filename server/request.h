@@ -76,6 +76,7 @@ class Request {
   void Finish(absl::Status status);
 
  private:
+  void HandOver(CallResult& result);
   void Record(Stage stage, const absl::Status& status, TimePoint now);
   void RecordSuccess(Nanoseconds total);
   void Log(Stage stage, const absl::Status& status, Nanoseconds total) const;

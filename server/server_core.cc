@@ -11,8 +11,8 @@
 namespace scanserve {
 namespace {
 
-// More shapes than a service has in steady use; a plan is small.
-constexpr size_t kCachedPlans = 1024;
+// Room for more shapes than a service has in steady use.
+constexpr size_t kPlanCacheBytes = size_t{16} << 20;
 
 // Tensors whose values Bind reads.
 bool IsIndexTensor(const Model& model, const CallInput& input) {
@@ -21,18 +21,24 @@ bool IsIndexTensor(const Model& model, const CallInput& input) {
 }
 
 RejectReason ReasonOf(const absl::Status& status) {
-  return status.code() == absl::StatusCode::kUnimplemented ? RejectReason::kUnsupported
-                                                           : RejectReason::kInvalid;
+  if (status.code() == absl::StatusCode::kUnimplemented) return RejectReason::kUnsupported;
+  if (status.code() == absl::StatusCode::kUnavailable) return RejectReason::kDraining;
+  return RejectReason::kInvalid;
 }
 
-// Inputs, outputs and workspace of a call that has its plan.
+// Inputs, outputs and workspace of a call that has its plan, as the pool will count them.
 Demand DemandOf(const Request& request) {
   Demand demand;
   demand.deadline = request.call().deadline;
-  for (const CallInput& input : request.call().inputs) demand.payload_bytes += input.payload.size;
-  demand.memory_bytes = demand.payload_bytes + request.plan().workspace_bytes();
+  demand.memory_bytes = MemoryPool::BlockSize(request.plan().workspace_bytes());
+  for (const CallInput& input : request.call().inputs) {
+    demand.payload_bytes += input.payload.size;
+    demand.memory_bytes += MemoryPool::BlockSize(input.payload.size);
+  }
   const BoundOp& bound = request.bound();
-  for (const Slot slot : bound.outputs) demand.memory_bytes += bound.MetaOf(slot).ByteSize();
+  for (const Slot slot : bound.outputs) {
+    demand.memory_bytes += MemoryPool::BlockSize(bound.MetaOf(slot).ByteSize());
+  }
   return demand;
 }
 
@@ -49,7 +55,7 @@ absl::StatusOr<std::unique_ptr<ServerCore>> ServerCore::Create(Device& device,
 ServerCore::ServerCore(Device& device, ServerCoreOptions options)
     : catalog_(*options.catalog),
       device_(device),
-      plans_(device.caps(), kCachedPlans),
+      plans_(device.caps(), kPlanCacheBytes),
       planner_(options.planner
                    ? std::move(options.planner)
                    : [this](const BoundOp& bound,
@@ -115,7 +121,11 @@ absl::Status ServerCore::CheckSizes(Request& request) {
 void ServerCore::CountRejected(const Model* model, absl::string_view method,
                                const absl::Status& status) {
   metrics_.CountRequest(model, method, status.code());
-  metrics_.CountRejected(model, ReasonOf(status));
+  if (absl::IsCancelled(status) || absl::IsDeadlineExceeded(status)) {
+    metrics_.CountInterrupted(model, Stage::kAdmission, status.code());
+  } else {
+    metrics_.CountRejected(model, ReasonOf(status));
+  }
   spdlog::debug("{} refused: {}", std::string(method), status.ToString());
 }
 

@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/host_memory.h"
+#include "common/status_macros.h"
 
 namespace scanserve {
 
@@ -16,9 +17,9 @@ absl::StatusOr<NamedTensor> MakeOutput(std::string name, TensorMeta meta, const 
     return absl::InternalError(absl::StrCat("output '", name, "' came with ", payload.size,
                                             " bytes, expected ", meta.ByteSize()));
   }
-  NamedTensor output{std::move(name), Tensor(std::move(meta))};
-  Gather(payload, output.tensor.data());
-  return output;
+  SCANSERVE_ASSIGN_OR_RETURN(Tensor tensor, Tensor::Allocate(std::move(meta)));
+  Gather(payload, tensor.data());
+  return NamedTensor{std::move(name), std::move(tensor)};
 }
 
 absl::Status UnreadableReply(const absl::Status& status) {

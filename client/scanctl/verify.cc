@@ -37,8 +37,6 @@ class Verifier {
     if (flags.implementation.empty()) {
       settings_.options.implementation = dtype == DType::kFP64 ? "reference" : "auto";
     }
-    // Over the Open Inference Protocol a reply names its implementation only with the timing.
-    settings_.options.timing = true;
   }
 
   absl::Status VerifyFile(const std::string& file) {

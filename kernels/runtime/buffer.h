@@ -20,6 +20,8 @@ class Buffer {
 
   void* data() const { return data_; }
   size_t size() const { return size_; }
+  // What it takes of the pool: MemoryPool::BlockSize(size()).
+  size_t block_size() const { return block_size_; }
   explicit operator bool() const { return data_ != nullptr; }
   void Reset();
 

@@ -22,6 +22,8 @@ class Plan {
 
   const std::string& kernel_id() const { return kernel_id_; }
   size_t workspace_bytes() const { return layout_.size(); }
+  // Host memory that the plan itself holds; what caches of plans are bounded by.
+  virtual size_t HostBytes() const { return sizeof(Plan) + kernel_id_.capacity(); }
 
   // Enqueues the computation. Allocates nothing. `arguments` has the memory of every input and of
   // every wanted output of the BoundOp that the plan was made for (cu_seqlens are the bound ones);

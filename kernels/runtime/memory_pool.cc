@@ -13,17 +13,6 @@ namespace {
 constexpr size_t kHugePage = size_t{2} << 20;
 constexpr size_t kSmallest = 256;
 
-// Block sizes: four steps for each power of two, and whole huge pages for large ones, so that
-// blocks fit again for requests of about the same size.
-size_t BlockSize(size_t bytes) {
-  if (bytes <= kSmallest) return kSmallest;
-  if (bytes > 4 * kHugePage) return (bytes + kHugePage - 1) / kHugePage * kHugePage;
-  size_t power = kSmallest;
-  while (power * 2 < bytes) power *= 2;
-  const size_t step = power / 4;
-  return (bytes + step - 1) / step * step;
-}
-
 class HostSource final : public MemorySource {
  public:
   void* Allocate(size_t bytes) override { return AllocateHost(bytes); }
@@ -58,6 +47,17 @@ std::shared_ptr<MemoryPool> MemoryPool::Create(std::unique_ptr<MemorySource> sou
 }
 
 MemoryPool::~MemoryPool() { Trim(); }
+
+// Block sizes: four steps for each power of two, and whole huge pages for large ones, so that
+// blocks fit again for requests of about the same size.
+size_t MemoryPool::BlockSize(size_t bytes) {
+  if (bytes <= kSmallest) return kSmallest;
+  if (bytes > 4 * kHugePage) return (bytes + kHugePage - 1) / kHugePage * kHugePage;
+  size_t power = kSmallest;
+  while (power * 2 < bytes) power *= 2;
+  const size_t step = power / 4;
+  return (bytes + step - 1) / step * step;
+}
 
 absl::StatusOr<Buffer> MemoryPool::Allocate(size_t bytes) {
   const size_t block = bytes > budget_bytes_ ? bytes : BlockSize(bytes);

@@ -40,6 +40,9 @@ class MemoryPool : public std::enable_shared_from_this<MemoryPool> {
                                             size_t budget_bytes);
   ~MemoryPool();
 
+  // What a buffer of `bytes` takes of the budget: sizes are rounded up, so that blocks fit again.
+  static size_t BlockSize(size_t bytes);
+
   // RESOURCE_EXHAUSTED when the budget or the device has no room, even after a trim; the sentence
   // gives the sizes. The memory is uninitialised. Zero bytes give a valid, non-null buffer.
   absl::StatusOr<Buffer> Allocate(size_t bytes);

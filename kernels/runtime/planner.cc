@@ -54,7 +54,8 @@ absl::StatusOr<LocalResult> RunLocal(const Model& model, absl::Span<const InputT
   result.implementation = std::move(call.implementation);
   result.workspace_bytes = call.plan->workspace_bytes();
   for (size_t i = 0; i < bound.outputs.size(); ++i) {
-    result.outputs.push_back({bound.output_names[i], Tensor(bound.MetaOf(bound.outputs[i]))});
+    SCANSERVE_ASSIGN_OR_RETURN(Tensor output, Tensor::Allocate(bound.MetaOf(bound.outputs[i])));
+    result.outputs.push_back({bound.output_names[i], std::move(output)});
     arguments[bound.outputs[i]] = result.outputs.back().tensor.view();
   }
   SCANSERVE_ASSIGN_OR_RETURN(const Buffer workspace,

@@ -101,6 +101,9 @@ std::vector<double> RandomOffsets(int64_t count, int64_t total, Random& random) 
   return offsets;
 }
 
+// Values that are drawn at a time.
+constexpr int64_t kDrawn = 4096;
+
 class InputMaker {
  public:
   explicit InputMaker(const OpCase& op_case) : case_(op_case), spec_(*op_case.model->spec) {
@@ -159,28 +162,33 @@ class InputMaker {
       shape.push_back(*size);
     }
     const DType dtype = Resolve(tensor.dtype, case_.dtype, DType::kINT32);
-    SCANSERVE_RETURN_IF_ERROR(CheckedByteSize(shape, SizeOf(dtype)).status());
+    SCANSERVE_ASSIGN_OR_RETURN(Tensor made, Tensor::Allocate({dtype, std::move(shape)}));
     Random random(Hash(row.name) ^ (case_.seed * 0x9e3779b97f4a7c15u));
     // A gradient has its own name, hence its own values, drawn as plain noise.
     const Distribution distribution = row.slot.is_gradient
                                           ? Distribution{Distribution::Kind::kNormal, 0, 1}
                                           : tensor.distribution;
-    return Tensor::FromDoubles(dtype, shape, Draw(distribution, NumElements(shape), random));
+    if (distribution.kind == Distribution::Kind::kOffsets) {
+      made.SetDoubles(0, RandomOffsets(made.num_elements(), dims_[spec_.packing->seqlen], random));
+    } else {
+      Draw(distribution, random, made);
+    }
+    return made;
   }
 
   // FP32 values whatever the dtype, so that an FP64 case is the same problem.
-  std::vector<double> Draw(const Distribution& distribution, int64_t count, Random& random) const {
-    if (distribution.kind == Distribution::Kind::kOffsets) {
-      return RandomOffsets(count, dims_[spec_.packing->seqlen], random);
+  static void Draw(const Distribution& distribution, Random& random, Tensor& out) {
+    std::vector<double> values;
+    for (int64_t begin = 0; begin < out.num_elements(); begin += kDrawn) {
+      values.resize(std::min(kDrawn, out.num_elements() - begin));
+      for (double& value : values) {
+        value = distribution.kind == Distribution::Kind::kNormal
+                    ? distribution.a + distribution.b * random.Normal()
+                    : distribution.a + (distribution.b - distribution.a) * random.Uniform();
+        value = static_cast<double>(static_cast<float>(value));
+      }
+      out.SetDoubles(begin, values);
     }
-    std::vector<double> values(count);
-    for (double& value : values) {
-      value = distribution.kind == Distribution::Kind::kNormal
-                  ? distribution.a + distribution.b * random.Normal()
-                  : distribution.a + (distribution.b - distribution.a) * random.Uniform();
-      value = static_cast<double>(static_cast<float>(value));
-    }
-    return values;
   }
 
   const OpCase& case_;

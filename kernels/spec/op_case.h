@@ -34,7 +34,8 @@ std::string CaseString(const BoundOp& bound, absl::string_view implementation,
 
 // Valid inputs for the case, filled from the seed as the contract's distributions say: the same
 // values on every machine, each tensor independent of which others are present. Values are exact
-// in the case's dtype. INVALID_ARGUMENT when an axis is missing or the case breaks the contract.
+// in the case's dtype. INVALID_ARGUMENT when an axis is missing or the case breaks the contract,
+// RESOURCE_EXHAUSTED when there is no memory.
 absl::StatusOr<std::vector<NamedTensor>> MakeInputs(const OpCase& op_case);
 
 std::vector<InputTensor> ViewsOf(const std::vector<NamedTensor>& tensors);

@@ -97,10 +97,27 @@ Tensor::Tensor(TensorMeta meta) : meta_(std::move(meta)) {
   data_.reset(p);
 }
 
+absl::StatusOr<Tensor> Tensor::Allocate(TensorMeta meta) {
+  const absl::StatusOr<int64_t> bytes = CheckedByteSize(meta.shape, SizeOf(meta.dtype));
+  if (!bytes.ok()) return bytes.status();
+  Tensor tensor;
+  tensor.data_.reset(AllocateHost(static_cast<size_t>(*bytes)));
+  if (tensor.data_ == nullptr) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("no memory for a tensor of ", *bytes, " bytes"));
+  }
+  tensor.meta_ = std::move(meta);
+  return tensor;
+}
+
 Tensor Tensor::FromDoubles(DType dtype, Shape shape, absl::Span<const double> values) {
   Tensor tensor(dtype, std::move(shape));
-  for (int64_t i = 0; i < tensor.num_elements(); ++i) Store(dtype, tensor.data(), i, values[i]);
+  tensor.SetDoubles(0, values);
   return tensor;
+}
+
+void Tensor::SetDoubles(int64_t begin, absl::Span<const double> values) {
+  for (const double value : values) Store(dtype(), data(), begin++, value);
 }
 
 Tensor Tensor::FromInts(DType dtype, Shape shape, absl::Span<const int64_t> values) {

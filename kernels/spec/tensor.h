@@ -58,14 +58,22 @@ class Tensor {
  public:
   Tensor() = default;
   // The elements are uninitialised. The meta's size must be one that CheckedByteSize accepts.
+  // Throws std::bad_alloc where there is no memory; Allocate is for sizes that others choose.
   explicit Tensor(TensorMeta meta);
   Tensor(DType dtype, Shape shape) : Tensor(TensorMeta{dtype, std::move(shape)}) {}
   Tensor(Tensor&&) noexcept = default;
   Tensor& operator=(Tensor&&) noexcept = default;
 
+  // Uninitialised elements. INVALID_ARGUMENT as CheckedByteSize, RESOURCE_EXHAUSTED when there is
+  // no memory.
+  static absl::StatusOr<Tensor> Allocate(TensorMeta meta);
+
   // Copies `values`, converting each to `dtype`. Their number must be the shape's.
   static Tensor FromDoubles(DType dtype, Shape shape, absl::Span<const double> values);
   static Tensor FromInts(DType dtype, Shape shape, absl::Span<const int64_t> values);
+
+  // Sets the elements from index `begin` on, converting each.
+  void SetDoubles(int64_t begin, absl::Span<const double> values);
 
   const TensorMeta& meta() const { return meta_; }
   DType dtype() const { return meta_.dtype; }

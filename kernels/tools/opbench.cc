@@ -170,13 +170,18 @@ int main(int argc, char** argv) {
   app.add_option("case", options.cases,
                  "case strings, e.g. selective_scan_fwd:fp32:batch=4,seqlen=2048,dim=512,dstate=16")
       ->required();
-  app.add_option("--threads", options.threads, "threads, 0 for one per core");
+  app.add_option("--threads", options.threads, "threads, 0 for one per core")
+      ->check(CLI::NonNegativeNumber);
   app.add_option("--repeats", options.repeats, "rounds; each times every case once")
       ->check(CLI::PositiveNumber);
   app.add_option("--implementations", options.implementations,
                  "comma-separated names, each run on every case");
   app.add_flag("--json", options.json, "one JSON line per row");
-  CLI11_PARSE(app, argc, argv);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : 2;
+  }
   if (const absl::Status status = scanserve::Bench(options); !status.ok()) {
     std::fprintf(stderr, "opbench: %s\n", std::string(status.message()).c_str());
     return 1;

@@ -88,9 +88,10 @@ void HttpServer::Close() {
 absl::StatusOr<std::unique_ptr<HttpServer>> HttpServer::Start(const std::string& address,
                                                               HttpPages pages) {
   auto server = absl::WrapUnique(new HttpServer(HostOf(address), std::move(pages)));
-  // Two threads and a time limit: a slow scraper must not keep the next one out for long.
-  const std::vector<std::string> options = {"listening_ports",    address, "num_threads", "2",
-                                            "request_timeout_ms", "5000"};
+  // An idle connection holds a thread until the time limit: enough of both that a few of them do
+  // not keep a scraper out.
+  const std::vector<std::string> options = {"listening_ports",    address, "num_threads", "16",
+                                            "request_timeout_ms", "2000"};
   CivetCallbacks callbacks;
   callbacks.begin_request = HandleRequest;
   callbacks.log_message = LogMessage;

@@ -26,6 +26,18 @@ TimePoint DeadlineOf(const grpc::CallbackServerContext& context, TimePoint now) 
   return now + std::chrono::duration_cast<TimePoint::duration>(left);
 }
 
+absl::Status Read(const grpc::ByteBuffer& request, ReadCall& read, IncomingCall& incoming) {
+  if (!request.Valid()) {  // the message never became complete
+    if (incoming.call.received >= incoming.call.deadline) {
+      return absl::DeadlineExceededError("the deadline passed before the message was complete");
+    }
+    return absl::CancelledError("the client cancelled the call before its message was complete");
+  }
+  SCANSERVE_ASSIGN_OR_RETURN(ReceivedBytes message, ReceivedBytes::From(request));
+  incoming.call.request_bytes = message.size();
+  return read(std::move(message), incoming);
+}
+
 // Deletes itself. gRPC calls OnCancel and OnDone only after the rpc's handler has returned the
 // reactor, and OnDone only after Finish and after OnCancel has returned. So `handle_`, which is set
 // in the handler, needs no lock, and a call that is done before Submit returns is no special case.
@@ -85,12 +97,7 @@ grpc::ServerUnaryReactor* StartCall(Core& core, CallGate& gate, absl::string_vie
   call.method = std::string(method);
   call.received = std::chrono::steady_clock::now();
   call.deadline = DeadlineOf(*context, call.received);
-  absl::StatusOr<ReceivedBytes> message = ReceivedBytes::From(*request);
-  absl::Status status = message.status();
-  if (status.ok()) {
-    call.request_bytes = message->size();
-    status = read(*std::move(message), incoming);
-  }
+  const absl::Status status = Read(*request, read, incoming);
   auto* const reactor = new CallReactor(core, gate, response);
   if (status.ok()) {
     reactor->Start(std::move(incoming));

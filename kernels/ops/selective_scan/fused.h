@@ -57,6 +57,11 @@ class FusedSchedule {
   // Uses the sizes of `args` and which tensors are per step; of the data only cu_seqlens.
   FusedSchedule(const Args<float>& args, WorkspaceLayout& layout);
 
+  size_t HostBytes() const {
+    return blocks.capacity() * sizeof(ChannelBlock) + ranges.capacity() * sizeof(ChannelRange) +
+           pieces.capacity() * sizeof(Piece) + windows.capacity() * sizeof(Window);
+  }
+
   std::vector<ChannelBlock> blocks;
   std::vector<ChannelRange> ranges;
   std::vector<Piece> pieces;

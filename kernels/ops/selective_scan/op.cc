@@ -83,6 +83,8 @@ class CpuPlan final : public Plan {
     return static_cast<CpuStream&>(stream).Launch([&] { kRun(args, schedule_, workspace); });
   }
 
+  size_t HostBytes() const override { return sizeof(*this) + schedule_.HostBytes(); }
+
  private:
   const Schedule schedule_;
 };

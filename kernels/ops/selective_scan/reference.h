@@ -22,6 +22,8 @@ struct ReferenceLayout {
     return args.dim * (3 * args.dstate + 2);
   }
 
+  static size_t HostBytes() { return 0; }
+
   size_t states = 0;  // [sequences][state_rows][dstate]: state, its gradient, kept states
   int64_t state_rows = 0;
   size_t db = 0;          // [batch * seqlen][groups][dstate], unless B is constant

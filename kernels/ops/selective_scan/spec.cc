@@ -37,7 +37,9 @@ const OpSpec& SelectiveScanSpec() {
               {.name = "ngroups",
                .doc = "groups of neighbouring channels that share B and C",
                .absent = 1},
-              {.name = "nseq", .doc = "sequences: batch, or the packed ones of cu_seqlens"},
+              {.name = "nseq",
+               .max = 65536,
+               .doc = "sequences: batch, or the packed ones of cu_seqlens (at most 65536)"},
           },
       .tensors =
           {
