@@ -161,6 +161,20 @@ TEST_F(RequestTest, ReleasesItsTicketAndItsBytesBeforeDone) {
   EXPECT_TRUE(checked);
 }
 
+// A reader that stops reading once held memory that admission promised to others.
+TEST_F(RequestTest, KeepsTheMemoryOfOutputsPromisedUntilTheyAreGone) {
+  const auto pool = MemoryPool::Create(HostMemorySource(), 1 << 20);
+  Outcome outcome;
+  auto request = Make(SmallCall(), outcome.Done());
+  request->EnterQueue(Admit(), *worker_);
+  request->Start();
+  request->result().outputs.push_back({"y", {}, pool->Allocate(8).value()});
+  request->Finish(absl::OkStatus());
+  EXPECT_EQ(admission_.memory_bytes(), 20u);
+  outcome.result() = {};
+  EXPECT_EQ(admission_.memory_bytes(), 0u);
+}
+
 TEST_F(RequestTest, GivesAResultOnlyWithSuccess) {
   for (const absl::Status& status : {absl::OkStatus(), absl::InternalError("broken")}) {
     Outcome outcome;

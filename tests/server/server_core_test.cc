@@ -481,6 +481,12 @@ TEST_F(ServerCoreTest, CountsRpcsThatNeverBecameACall) {
                    "model=\"_unknown\"}"),
             1);
   EXPECT_EQ(Series("scanserve_rejected_total{model=\"_unknown\",reason=\"invalid\"}"), 1);
+  core().CountRejected(nullptr, "ModelInfer", absl::UnavailableError("shutting down"));
+  EXPECT_EQ(Series("scanserve_rejected_total{model=\"_unknown\",reason=\"draining\"}"), 1);
+  // An upload that its client gave up is no fault of the message.
+  core().CountRejected(nullptr, "ModelInfer", absl::CancelledError("gone"));
+  EXPECT_EQ(Series("scanserve_cancelled_total{model=\"_unknown\",stage=\"admission\"}"), 1);
+  EXPECT_EQ(Series("scanserve_rejected_total{model=\"_unknown\",reason=\"invalid\"}"), 1);
   core().CountResponse(**Catalog::Default().FindModel(kModel), 3000);
   EXPECT_EQ(OfModel("scanserve_response_bytes_sum"), 3000);
 }

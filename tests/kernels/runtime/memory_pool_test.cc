@@ -93,6 +93,17 @@ TEST(MemoryPoolTest, BuffersOutliveTheirPoolHandleAndEmptyOnesAreValid) {
   EXPECT_FALSE(moved);
 }
 
+// Admission adds these up, so that what it lets in fits the pool.
+TEST(MemoryPoolTest, ABufferTakesWhatBlockSizeSays) {
+  const auto pool = MemoryPool::Create(HostMemorySource(), 64 << 20);
+  for (const size_t bytes : {0, 1, 256, 257, 1000, 790000, 3 << 20, (9 << 20) + 1}) {
+    const Buffer buffer = std::move(pool->Allocate(bytes)).value();
+    EXPECT_EQ(buffer.block_size(), MemoryPool::BlockSize(bytes));
+    EXPECT_EQ(pool->GetStats().used_bytes, MemoryPool::BlockSize(bytes));
+    EXPECT_GE(buffer.block_size(), bytes);
+  }
+}
+
 TEST(MemoryPoolTest, LargeBlocksBeginOnAHugePage) {
   const auto pool = MemoryPool::Create(HostMemorySource(), 64 << 20);
   const Buffer buffer = std::move(pool->Allocate(9 << 20)).value();

@@ -57,6 +57,12 @@ TEST(MakeInputsTest, ReportsAMissingAxisAndABrokenContract) {
       MakeInputs(Parse("selective_scan_fwd:fp32:batch=1,seqlen=2,dim=3,dstate=1,B=diagonal")).ok());
 }
 
+TEST(MakeInputsTest, SizesBeyondTheMemoryAreAStatus) {
+  const auto huge =
+      MakeInputs(Parse("selective_scan_fwd:fp32:batch=200000,seqlen=200000,dim=64,dstate=16"));
+  EXPECT_EQ(huge.status().code(), absl::StatusCode::kResourceExhausted);
+}
+
 TEST(MakeInputsTest, ASeedMeansTheSameValuesWhateverElseIsPresentAndWhateverTheDType) {
   const std::string sizes = "batch=1,seqlen=40,dim=3,dstate=2";
   const auto plain = MakeInputs(Parse("selective_scan_fwd:fp32:" + sizes + ":auto:cpu:seed=3"));
